@@ -88,13 +88,17 @@ syn_status cli_json_close(syn_sink *json, syn_status status, syn_error *err) {
     return print(json, err);
 }
 
+void cli_json_error(syn_sink *json, int code, const char *message) {
+    syn_sink_text(json, ", \"error\": {\"message\": ");
+    syn_sink_json_string(json, message);
+    syn_sink_printf(json, ", \"exit_code\": %d}", code);
+}
+
 void cli_json_fail(const cli_program *program, int code, const char *message) {
     syn_sink *json;
     if (printed || !cli_json_wanted(program)) return;
     if (cli_json_open(&json, program, NULL) != SYN_OK) return;
-    syn_sink_text(json, ", \"error\": {\"message\": ");
-    syn_sink_json_string(json, message);
-    syn_sink_printf(json, ", \"exit_code\": %d}", code);
+    cli_json_error(json, code, message);
     (void)cli_json_close(json, SYN_OK, NULL);
 }
 

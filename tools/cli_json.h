@@ -34,6 +34,8 @@ void cli_json_text(syn_sink *json, const char *key, const char *text);
 void cli_json_count(syn_sink *json, const char *key, uint64_t value);
 void cli_json_real(syn_sink *json, const char *key, double value);
 void cli_json_bool(syn_sink *json, const char *key, bool value);
+/* The member "error" of an object that also has results. */
+void cli_json_error(syn_sink *json, int code, const char *message);
 
 /* The member "written": a list of files with their paths and sizes. */
 void cli_json_begin_written(syn_sink *json);

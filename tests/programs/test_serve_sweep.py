@@ -29,6 +29,10 @@ def start(*args, code=0):
     return done.stderr if code else done.stdout
 
 
+def answer(*args):
+    return json.loads(start(*args, "--json"))
+
+
 def rows(prefix):
     with open(prefix + ".sweep.csv", encoding="utf-8", newline="") as f:
         return list(csv.DictReader(f))
@@ -50,8 +54,8 @@ def check_front(table):
     """The front has the rows that no other row dominates, with the highest throughput first."""
     points = [(-number(r, "output_tokens_per_s_per_gpu"), number(r, "tpot_mean_ns"))
               for r in possible(table)]
-    front = sorted({p for p in points if not any(
-        q[0] <= p[0] and q[1] <= p[1] and q != p for q in points)})
+    front = sorted(p for p in points if not any(
+        q[0] <= p[0] and q[1] <= p[1] and q != p for q in points))
     got = sorted((int(r["front"]), p) for r, p in zip(possible(table), points) if r["front"])
     check(got == list(enumerate(front, 1)), f"front {got}, not {front}")
     check(not any(r["front"] for r in table if r["refused"]), "a refused row in the front")
@@ -73,11 +77,18 @@ def check_row(row, options, *fixed):
 def check_picture(prefix, table):
     svg = "{http://www.w3.org/2000/svg}"
     root = ElementTree.parse(prefix + ".sweep.svg").getroot()
-    tips = [c.find(svg + "title") for c in root.findall(svg + "circle")]
-    check(sum(tip is not None for tip in tips) == len(possible(table)), "points of the picture")
+    markers = [m for m in root.findall(svg + "path") if m.get("class") == "marker"]
+    points = [m for m in markers if m.find(svg + "title") is not None]
+    check(len(points) == len(possible(table)), "points of the picture")
     width, height = float(root.get("width")), float(root.get("height"))
-    check(all(0 < float(c.get("cx")) < width and 0 < float(c.get("cy")) < height
-              for c in root.findall(svg + "circle")), "points outside the page")
+    places = [re.match(r"translate\((\S+) (\S+)\)", m.get("transform")).groups() for m in markers]
+    check(all(0 < float(x) < width and 0 < float(y) < height for x, y in places),
+          "points outside the page")
+    shapes = {(row["hw"], m.get("d")) for row, m in zip(possible(table), points)}
+    check(len(shapes) == len({hw for hw, _ in shapes}) == len({shape for _, shape in shapes}) == 2,
+          f"shapes of the machines: {shapes}")
+    tips = "".join(m.find(svg + "title").text for m in points)
+    check(": 1 GPU, " in tips and " 1 GPUs" not in tips, tips)
 
 
 # ---- --sweep ----
@@ -132,6 +143,10 @@ check([row["gpus"] for row in table] == ["", "", "6", "6", "", "", "8", "8"] and
 check(number(table[3], "tpot_mean_ns") < number(table[2], "tpot_mean_ns"), "drafts save no time")
 check("prefill tp:2, decode tp:1" in told, told)
 
+# Rows that tie are all in the front.
+start(*CHAT, *RATE, *H100, "--sweep", "router=least,round-robin", "tp=1,2", "--out", "tie")
+check(check_front(rows("tie")) == 4, "rows that tie are missing in the front")
+
 # ---- Rates that the server cannot serve ----
 
 REFUSED = re.compile(r"syntorch serve: (\S+) requests/s arrive, but (.*) finish(es)? only (\S+) "
@@ -175,6 +190,20 @@ told = json.loads(start(*MODEL, *H100, *SMALL, "--requests", "fixed:200:200",
                         "--num-requests", "2000", "--arrivals", "uniform", "--rate", "200",
                         "--allow-overload", "--json"))
 check(told["overloaded"] and 10 < told["capacity_per_s"] < 100, f"{told}")
+# A run of 300 requests is too short to be refused, but its queue grows. Such a row is neither in
+# the front nor the cheapest, even if it meets all limits.
+HASTY = [*MODEL, *H100, *SMALL, "--requests", "many.csv", "--num-requests", "300", "--out", "hasty"]
+check(not answer(*HASTY)["overloaded"], "a run of 300 requests is overloaded")
+for limits, want in (["--slo", "ttft=100s"], "met"), ([], ""):
+    told = start(*HASTY, *limits, "--sweep", "dp=1,16")
+    table = rows("hasty")
+    check([row["overloaded"] for row in table] == ["true", "false"] and
+          [row["front"] for row in table] == ["", "1"] and
+          [row["meets_slo"] for row in table] == (["false", "true"] if limits else ["", ""]) and
+          "overloaded</title>" in open("hasty.sweep.svg", encoding="utf-8").read() and
+          re.search(r"\n +1 .* overloaded\n", told) and ": dp 16: 16 GPUs" in told, told)
+told = start(*HASTY, "--sweep", "dp=1")
+check("\nall possible combinations are overloaded\n" in told, told)
 
 # ---- --find-rate ----
 
@@ -203,11 +232,50 @@ check(number(table[0], "max_rate") == best < number(table[1], "max_rate"), f"{ta
 check(close(number(table[0], "requests_per_s"), best), f"{table[0]}")
 # The arrivals of a file are scaled in time.
 FIXED = [*MODEL, *H100, "--slo", "ttft=200ms", "--find-rate", "--json", "--num-requests", "400"]
-rates = [json.loads(start(*FIXED, "--requests", *requests))["max_rate"] for requests in (
-    ["fixed:200:200", "--arrivals", "uniform"], ["many.csv"])]
-check(close(*rates, 0.05), f"rates of a workload and of a file with the same requests: {rates}")
+one, two = (json.loads(start(*FIXED, "--requests", *requests)) for requests in (
+    ["fixed:200:200", "--arrivals", "uniform"], ["many.csv"]))
+check(close(one["max_rate"], two["max_rate"], 0.05) and one["time_scale"] is None,
+      f"rates of a workload and of a file with the same requests: {one}, {two}")
+scale = two["time_scale"]
+again = answer(*FIXED[:6], "--num-requests", "400", "--requests", "many.csv", "--time-scale",
+               str(scale))
+want, = (t["ttft_percentile_ns"] for t in two["tries"] if t["rate"] == two["max_rate"])
+check(close(again["ttft_ns"]["p90"], want), f"--time-scale {scale}: {again}, not {want}")
+told = start(*[word for word in FIXED if word != "--json"], "--requests", "many.csv")
+check(f"\n--time-scale of this rate: {scale:.6g}\n" in told, told)
+start(*FIXED[:-1], "400", "--requests", "many.csv", "--sweep", "tp=1", "--out", "scaled")
+check(close(number(rows("scaled")[0], "time_scale"), scale), "time_scale of a row")
+# A limit just below the time is printed with more digits.
+told = start(*FIND[:-1], f"tpot={found['tries'][0]['tpot_percentile_ns'] - 100:.0f}ns", "--sweep",
+             "tp=1")
+check(re.search(r"TPOT p90 is (\d+\.\d+) ms, above (\d+\.\d+) ms", told) and
+      not re.search(r"TPOT p90 is (\S+) ms, above \1 ms", told), told)
 told = start(*CHAT, *H100, "--slo", "ttft=100s", "--find-rate")
-check("hold even if all 200 requests arrive at once" in told, told)
+check("the limits hold even if all requests arrive at once (200 requests)\nnote: the rate is "
+      "uncertain, because 200 requests are too few; give more --num-requests\n" in told, told)
+# No rate holds above the lowest capacity that a simulation of an overloaded server measures, even
+# if the run is so short that the limits are met.
+LOOSE = [*MODEL, *H100, "--requests", "sharegpt-like", "--slo", "ttft=100s", "--max-num-seqs", "32"]
+found = answer(*LOOSE, "--find-rate", "--num-requests", "800")
+capacity = min(tried["capacity_per_s"] for tried in found["tries"] if tried["overloaded"])
+check(0.95 * capacity < found["max_rate"] <= capacity, f"above {capacity}: {found}")
+check([tried["holds"] for tried in found["tries"]] == [
+    tried["rate"] is not None and tried["rate"] <= found["max_rate"] for tried in found["tries"]],
+    f"{found}")
+check(any(tried["tpot_percentile_ns"] and (tried["rate"] or 1e9) > capacity
+          for tried in found["tries"]) and len(found["notes"]) == 1, f"{found}")
+told = start(*LOOSE, "--find-rate", "--num-requests", "800")
+check(f"more than the {capacity:.4g} requests/s that the server finishes" in told and
+      "note: the rate is uncertain, because 800 requests are too few" in told, told)
+told = start(*LOOSE, "--find-rate", "--num-requests", "800", "--sweep", "tp=1,2")
+check("note: the max rate of 2 rows is uncertain, because there are too few requests" in told, told)
+# A finite rate needs more generated requests than --rate inf.
+SHORT = [*MODEL, *H100, "--requests", "fixed:20:2"]
+EVEN = [*SHORT, "--arrivals", "uniform", "--rate", "100"]
+check([answer(*args)["requests"] for args in (EVEN, [*EVEN, "--duration", "1"], SHORT)] ==
+      [10000, 100, 1000], "generated requests")
+check([row["requests"] for row in answer(*SHORT, "--sweep", "rate=100,inf")["rows"]] == [10000] * 2,
+      "generated requests of a sweep")
 
 # ---- Errors ----
 
@@ -218,6 +286,11 @@ for args, want in (
         (["--sweep", "prefill=tp:1,tp:2", "--decode", "tp=1", "--tp", "2"],
          "--tp has no effect with prefill= and decode="),
         (["--sweep", "prefill=tp:1,tp2", "--decode", "tp=1"], "--prefill must be like tp=4,dp=2"),
+        (["--sweep", "tp=1,2", "--out", "x", "--trace", "all"], "--trace has no effect with --sw"),
+        (["--sweep", "tp=1,2", "--out", "x", "--fold"], "--fold has no effect with --sweep; omit"),
+        (["--sweep", "tp=1,2", "--trace-limit", "9"], "--trace_limit has no effect with --sweep"),
+        (["--sweep", "tp=1,2", "--timeline-steps", "9"], "--timeline_steps has no effect with"),
+        (["--find-rate", "--slo", "tpot=9ms", "--fold"], "--fold has no effect with --find-rate"),
         (["--slo-percentile", "50"], "--slo_percentile has no effect without --sweep or"),
         (["--find-rate"], "--find-rate needs --slo"),
         (["--find-rate", "--slo", "tpot=9ms", "--rate", "3"], "--rate has no effect with --find"),
@@ -228,11 +301,25 @@ for args, want in (
 for option in (["--sweep", "tp=1,2"], ["--find-rate", "--slo", "tpot=9ms"]):
     said = start(*MODEL, "--requests", "-", *option, code=2)
     check("several times, which standard input does not allow; give a file" in said, said)
+with open("empty.csv", "w", encoding="utf-8") as f:
+    f.write("arrival_s,input_tokens,output_tokens\n")
+said = start(*MODEL, *H100, "--requests", "empty.csv", "--find-rate", "--slo", "tpot=9ms", code=1)
+check(said == "syntorch serve: empty.csv has no requests\n", said)
 said = start(*CHAT, *H100, "--sweep", "tp=3,5", "--out", "bad/", code=1)
 check("--out bad/ must be the beginning of file names" in said, said)
 said = start(*CHAT, *H100, "--sweep", "tp=3,5", code=1)
 check("--sweep: none of its 2 combinations is possible; the first: model llama-3-8b: tp 3" in said,
       said)
+done = subprocess.run([PROGRAM, "serve", *CHAT, *H100, "--sweep", "tp=3,5", "--json"], check=False,
+                      capture_output=True, text=True, timeout=300)
+one = json.loads(done.stdout)
+check(done.returncode == one["error"]["exit_code"] == 1 and len(one["rows"]) == 2 and
+      one["model"] == "llama-3-8b" and "none of its 2 comb" in one["error"]["message"], done.stdout)
+done = subprocess.run([PROGRAM, "serve", *CHAT, *H100, "--sweep", "tp=3,5"], check=False,
+                      capture_output=True, text=True, timeout=300)
+check(done.stdout.startswith("llama-3-8b: 2 combinations, 0 possible\n\nnot possible:\n  tp 3: "
+                             "model llama-3-8b: tp 3 does not") and "numbered" not in done.stdout,
+      done.stdout)
 said = start(*CHAT, *H100, "--find-rate", "--slo", "tpot=1ms", code=1)
 check("the limits hold at no rate; even with one request at a time, TPOT p90 is 1" in said, said)
 said = start(*CHAT, *RATE, "--hw", "h100+serving", "--gpus", "1", "--tp", "2", code=1)

@@ -220,6 +220,11 @@ for name, args, sentence in (
 said = start("inference", "--sweep", "tp=5,7", "--num_output_tokens", "2", "--json", code=1)
 check("--sweep: none of its 2 combinations is possible; the first: model gpt3-tiny: tp 5" in said
       and said.count("\n") == 1 and len(rows()) == 2, said)
+done = subprocess.run([os.path.join(BUILD, "inference"), "--sweep", "tp=5,7", "--json"],
+                      check=False, capture_output=True, text=True, timeout=300)
+failed = json.loads(done.stdout)
+check(len(failed["rows"]) == 2 and failed["error"]["exit_code"] == done.returncode == 1 and
+      f": {failed['error']['message']}\n" in done.stderr, done.stdout)
 said = start("pretrain", "--sweep", "tp=3", "num_gpus=2", "--out-dir", "none", code=1)
 check("--sweep: its only combination is not possible: " in said and said.count("\n") == 1 and
       len(rows("none")) == 1, said)

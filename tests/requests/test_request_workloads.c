@@ -289,7 +289,7 @@ static void refused(void) {
 }
 
 static request_options given;
-static const cli_option table[] = {REQUESTS_OPTION(given), REQUEST_OPTIONS(given), CLI_END};
+static const cli_option table[] = {REQUESTS_OPTION(given), REQUEST_OPTIONS(given, "1000"), CLI_END};
 static const cli_program program = {.name = "x", .summary = "", .options = table};
 
 static void command_line(void) {

@@ -125,7 +125,7 @@ const cli_option inference_options[] = {
      9007199254740991.0},
     CLI_GROUP("Serving"),
     REQUESTS_OPTION(args.serving.requests),
-    REQUEST_OPTIONS(args.serving.requests),
+    REQUEST_OPTIONS(args.serving.requests, "1000"),
     SERVING_STEP_OPTIONS(args.serving, "", ""),
     SERVING_PROMPT_OPTIONS(args.serving),
     SERVING_BLOCK_OPTION(args.serving),

@@ -170,7 +170,7 @@ static syn_status open_source(request_source *s, syn_error *err) {
         s->format = REQUEST_GENERATED;
         SYN_TRY(request_generator_init(&s->generator, &s->how, err));
         if (s->how.num_requests <= 0 && s->how.duration_s <= 0)
-            s->how.num_requests = REQUESTS_DEFAULT;
+            s->how.num_requests = s->how.generated > 0 ? s->how.generated : REQUESTS_DEFAULT;
     } else {
         SYN_TRY(open_file(s, err));
     }

@@ -23,13 +23,13 @@ typedef struct request {
 
 /* A field that is 0 was not given. requests_options.h has the options of the command line. */
 typedef struct request_options {
-    const char *requests; /* a file, "-", or a workload: see docs/requests.md */
-    const char *where;    /* rows to select: "COLUMN=VALUE,COLUMN<NUMBER" */
-    double time_scale;    /* factor by which requests of a file arrive faster */
-    int64_t
-        num_requests;  /* at most this number; 0: all of a file, REQUESTS_DEFAULT generated ones */
-    double duration_s; /* only requests that arrive in this time from the first arrival on */
-    double rate;       /* mean number of requests per second; may be INFINITY */
+    const char *requests;   /* a file, "-", or a workload: see docs/requests.md */
+    const char *where;      /* rows to select: "COLUMN=VALUE,COLUMN<NUMBER" */
+    double time_scale;      /* factor by which requests of a file arrive faster */
+    int64_t num_requests;   /* at most this number; 0: all of a file, `generated` ones */
+    int64_t generated;      /* of a workload without duration_s; 0: REQUESTS_DEFAULT */
+    double duration_s;      /* only requests that arrive in this time from the first arrival on */
+    double rate;            /* mean number of requests per second; may be INFINITY */
     const char *arrivals;   /* "poisson", "gamma:CV", "uniform" or "bursts:N" */
     const char *prefixes;   /* "GROUPS:TOKENS" */
     const char *priorities; /* "P:SHARE,P:SHARE" */

@@ -16,8 +16,9 @@
             0, 0                                                                                  \
     }
 
-/* All of them have an effect only together with --requests. */
-#define REQUEST_OPTIONS(how)                                                                      \
+/* All of them have an effect only together with --requests. `generated`: the number of generated
+   requests, as text. */
+#define REQUEST_OPTIONS(how, generated)                                                           \
     {"where",                                                                                     \
      CLI_TEXT,                                                                                    \
      &(how).where,                                                                                \
@@ -36,8 +37,8 @@
          CLI_INT,                                                                                 \
          &(how).num_requests,                                                                     \
          "N",                                                                                     \
-         "serve at most N requests; default: all of a file; 1000 generated ones without "         \
-         "--duration",                                                                            \
+         "serve at most N requests; default: all of a file; " generated " generated ones "        \
+         "without --duration",                                                                    \
          1,                                                                                       \
          1e15},                                                                                   \
         {"duration",                                                                              \

@@ -58,6 +58,20 @@ static const char *percentile_text(double percentile, char buf[32]) {
     return buf;
 }
 
+/* Formats a time and the limit that it exceeds, with so many digits that they differ. */
+static void time_and_limit(double time, double limit, char is[32], char most[32]) {
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    int u = 0;
+    cli_time_text(time, is, 32);
+    cli_time_text(limit, most, 32);
+    if (strcmp(is, most) != 0) return;
+    for (; u < 3 && limit >= 1000; u++) time /= 1000, limit /= 1000;
+    for (int digits = 4; digits <= 17 && strcmp(is, most) == 0; digits++) {
+        snprintf(is, 32, "%.*g %s", digits, time, units[u]);
+        snprintf(most, 32, "%.*g %s", digits, limit, units[u]);
+    }
+}
+
 const char *serve_missed(const serve_figures *f, const serving_slo *slo, double percentile,
                          char *buf, size_t bytes) {
     char p[32], is[32], most[32];
@@ -66,10 +80,10 @@ const char *serve_missed(const serve_figures *f, const serving_slo *slo, double 
     for (int i = 0; i < SERVE_LIMITS && used < bytes; i++) {
         const double limit = serve_limit(slo, i), time = serve_limit(&f->tail, i);
         if (limit <= 0 || time <= limit) continue;
-        used += (size_t)snprintf(buf + used, bytes - used, "%s%s %s is %s, above %s",
-                                 used ? "; " : "", serve_limit_names[i],
-                                 percentile_text(percentile, p), cli_time_text(time, is, sizeof is),
-                                 cli_time_text(limit, most, sizeof most));
+        time_and_limit(time, limit, is, most);
+        used +=
+            (size_t)snprintf(buf + used, bytes - used, "%s%s %s is %s, above %s", used ? "; " : "",
+                             serve_limit_names[i], percentile_text(percentile, p), is, most);
     }
     return buf;
 }

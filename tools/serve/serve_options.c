@@ -41,7 +41,7 @@ static const cli_option options[] = {
      "ranks that generate the tokens after the first one; needs --prefill", 0, 0},
     CLI_GROUP("Requests"),
     REQUESTS_OPTION(serve_given.requests),
-    REQUEST_OPTIONS(serve_given.requests),
+    REQUEST_OPTIONS(serve_given.requests, "10,000 (with --rate inf: 1000)"),
     {"seed", CLI_INT, &serve_given.requests.seed, "N",
      "seed of generated requests and accepted drafts", 0, 1e18},
     CLI_GROUP("Scheduler (names and defaults as in vLLM)"),

@@ -106,6 +106,9 @@ static syn_status set_limits(const serve_run *run, syn_error *err) {
 static syn_status open_inputs(serve_run *run, syn_error *err) {
     serve_args *a = &serve_given;
     const bool named = a->model || a->model_config;
+    const bool at_once = !(a->requests.rate > 0) || isinf(a->requests.rate);
+    /* Shorter runs do not show that a rate is too high: the first requests find an empty server. */
+    a->requests.generated = !at_once || serve_sweep_varies("rate") ? 10000 : 0;
     if (named) {
         SYN_TRY(load_model(run, a->model, err));
         a->requests.max_tokens = (int32_t)max_tokens(run);

@@ -36,15 +36,15 @@ static int set_options(const int at[SWEEP_AXES]) {
     return code;
 }
 
-/* Whether the requests are a file with arrival times. */
-static bool has_arrivals(request_options how) {
+/* Whether the requests can arrive at a given rate: a file with arrival times cannot. */
+static bool takes_rate(request_options how) {
     syn_error ignored = {0};
     request_source *source = NULL;
-    how.rate = 0;
-    const bool has = how.requests && !request_is_workload(how.requests) &&
-                     requests_open(&source, &how, &ignored) == SYN_OK;
+    how.rate = 1;
+    if (!how.requests || request_is_workload(how.requests)) return true;
+    const bool takes = requests_open(&source, &how, &ignored) == SYN_OK;
     requests_close(source);
-    return has;
+    return takes;
 }
 
 static int check_find_rate(int argc, char **argv) {
@@ -56,7 +56,7 @@ static int check_find_rate(int argc, char **argv) {
          {"rate", "time_scale", "allow_overload"},
          "has no effect with --find-rate, which tries many rates; omit it"},
         {a->sweep.n == 0,
-         {"out"},
+         {"out", "timeline_steps", "trace", "fold", "trace_limit"},
          "has no effect with --find-rate, which writes no files; omit it"},
         {a->requests.num_requests == 0,
          {"duration"},
@@ -118,7 +118,7 @@ int serve_sweep_check(int argc, char **argv) {
                                        "draft_model",
                                        "rate",
                                        NULL};
-    static const char *const useless[] = {NULL};
+    static const char *const useless[] = {"timeline_steps", "trace", "fold", "trace_limit", NULL};
     serve_args *a = &serve_given;
     const int first[SWEEP_AXES] = {0};
     const sweep_options how = {.program = &serve_cli,
@@ -139,7 +139,7 @@ int serve_sweep_check(int argc, char **argv) {
     int code = cli_check_rules(&serve_cli, argc, argv, rules, 1);
     if (code == CLI_RUN && a->find_rate) code = check_find_rate(argc, argv);
     /* The search sets the rate, or the time scale of a file with arrival times. */
-    if (a->find_rate) a->requests.rate = has_arrivals(a->requests) ? 0 : 1;
+    if (a->find_rate) a->requests.rate = takes_rate(a->requests) ? 1 : 0;
     if (code != CLI_RUN || a->sweep.n == 0) return code;
     code = sweep_open(&swept.all, &how, argc, argv);
     if (code == CLI_RUN) code = check_axes(argc, argv);
@@ -163,14 +163,23 @@ static syn_status copy(char **out, const char *text, syn_error *err) {
     return *out ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(text) + 1, "a row of --sweep");
 }
 
+/* Names the model, also if no combination is possible. */
+static void name_model(const serve_run *run) {
+    const serve_args *a = &serve_given;
+    const char *name = run->config.name[0] ? run->config.name
+                       : a->model          ? a->model
+                                           : a->model_config;
+    if (swept.all.title[0] == '\0')
+        snprintf(swept.all.title, sizeof swept.all.title, "%s", name ? name : "unknown model");
+}
+
 /* Describes what all combinations have in common. */
-static void name_sweep(const serve_run *run, const serve_figures *f) {
+static void name_requests(const serve_figures *f) {
     const request_options *how = &serve_given.requests;
-    size_t used;
-    if (swept.all.title[0] != '\0') return;
-    snprintf(swept.all.title, sizeof swept.all.title, "%s", run->config.name);
-    used = (size_t)snprintf(swept.all.subtitle, sizeof swept.all.subtitle, "%lld requests of %s",
-                            (long long)f->requests, cli_base_name(how->requests));
+    if (swept.all.subtitle[0] != '\0') return;
+    const size_t used =
+        (size_t)snprintf(swept.all.subtitle, sizeof swept.all.subtitle, "%lld requests of %s",
+                         (long long)f->requests, cli_base_name(how->requests));
     if (used < sizeof swept.all.subtitle && how->rate > 0 && !isinf(how->rate) &&
         !serve_given.find_rate && !serve_sweep_varies("rate"))
         snprintf(swept.all.subtitle + used, sizeof swept.all.subtitle - used, ", %g requests/s",
@@ -184,13 +193,14 @@ static syn_status try_row(serve_run *run, serve_row *row, syn_error *why) {
     SYN_TRY(copy(&row->hardware, run->hw.name, why));
     SYN_TRY(copy(&row->stack, run->hw.stack.name, why));
     if (serve_given.find_rate) {
-        SYN_TRY(serve_find_figures(run, &row->max_rate, &row->f, why));
+        SYN_TRY(serve_find_figures(run, &row->highest, &row->f, why));
     } else {
         SYN_TRY(serve_simulate(&run->sim, run->source, &run->result, why));
         row->f = serve_figures_of(run, swept.percentile);
     }
-    row->excess = serve_excess(&row->f, &swept.slo);
-    name_sweep(run, &row->f);
+    const bool growing = !serve_given.find_rate && row->f.rates.growing;
+    row->excess = growing ? INFINITY : serve_excess(&row->f, &swept.slo);
+    name_requests(&row->f);
     return SYN_OK;
 }
 
@@ -208,6 +218,7 @@ static syn_status fill_row(const serve_run *run, serve_row *row, syn_error *err)
     cli_keep_messages(&why);
     const bool refused = try_row(&one, row, &why) != SYN_OK;
     cli_keep_messages(NULL);
+    name_model(&one);
     serve_close(&one);
     serve_given = given;
     return refused ? copy(&row->of->refused, why.text, err) : SYN_OK;
@@ -233,17 +244,30 @@ serve_row **serve_sweep_in_order(const serve_sweep *s, size_t *n) {
     return rows;
 }
 
-/* Requests of one token have no TPOT, so that rows with only such requests are not in the front. */
+bool serve_sweep_overloads(const serve_row *row) {
+    return !row->of->refused && isinf(row->excess);
+}
+
+/* Whether a row is in the front, given the previous one of the front in serve_sweep_in_order; NULL:
+   none. Rows with equal times and throughput are all in it. Requests of one token have no TPOT, so
+   that rows with only such requests are not. */
+static bool is_in_front(const serve_row *row, const serve_row *last) {
+    const double tpot = row->f.mean.tpot_ns;
+    if (!(tpot > 0) || serve_sweep_overloads(row)) return false;
+    return !last || tpot < last->f.mean.tpot_ns ||
+           (tpot == last->f.mean.tpot_ns &&
+            serve_tokens_per_gpu(&row->f) == serve_tokens_per_gpu(&last->f));
+}
+
 static syn_status mark_front(serve_sweep *s, syn_error *err) {
     size_t n;
     int front = 0;
-    double least = INFINITY;
+    const serve_row *last = NULL;
     serve_row **rows = serve_sweep_in_order(s, &n);
     if (!rows) return SYN_FAIL_NOMEM(err, s->all.n * sizeof *rows, "the rows of --sweep");
     for (size_t i = 0; i < n; i++) {
-        const double tpot = rows[i]->f.mean.tpot_ns;
-        if (!(tpot > 0 && tpot < least)) continue;
-        least = tpot;
+        if (!is_in_front(rows[i], last)) continue;
+        last = rows[i];
         rows[i]->of->front = ++front;
     }
     syn_free(rows);
@@ -344,13 +368,17 @@ static syn_status print_json(syn_error *err) {
     static const char *const ends[] = {"csv", "svg"};
     char path[PATH];
     bool first = true;
+    syn_error why = {0};
     syn_sink *json;
     SYN_TRY(cli_json_open_as(&json, "serve-sweep", err));
     serve_sweep_json(&swept, json);
+    serve_sweep_notes(&swept, cli_notes_begin(json, NULL));
     cli_json_begin_written(json);
     for (int i = 0; i < 2 && serve_given.out; i++)
         cli_json_add_written(json, path_of(ends[i], path), &first);
     syn_sink_char(json, ']');
+    if (sweep_check_possible(&swept.all, &why) != SYN_OK)
+        cli_json_error(json, CLI_FAILED, why.text);
     return cli_json_close(json, SYN_OK, err);
 }
 
@@ -372,9 +400,5 @@ syn_status serve_sweep_run(serve_run *run, syn_error *err) {
     SYN_TRY(open_files(err));
     SYN_TRY(run_all(run, err));
     SYN_TRY(report(err));
-    for (size_t i = 0; i < swept.all.n; i++)
-        if (!swept.all.rows[i].refused) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "--sweep: none of its %zu combinations is possible; the first: %s", swept.all.n,
-                    swept.all.rows[0].refused);
+    return sweep_check_possible(&swept.all, err);
 }

@@ -3,6 +3,7 @@
 #ifndef TOOLS_SERVE_SWEEP_H
 #define TOOLS_SERVE_SWEEP_H
 
+#include "tools/cli_json.h"
 #include "tools/serve/serve_run.h"
 #include "tools/sweep/sweep.h"
 
@@ -31,6 +32,14 @@ const char *serve_missed(const serve_figures *f, const serving_slo *slo, double 
 /* Writes the limits: "TTFT p90 <= 500 ms, TPOT p90 <= 40.0 ms". Returns buf. */
 const char *serve_limits_text(const serving_slo *slo, double percentile, char *buf, size_t bytes);
 
+/* The answer of --find-rate. */
+typedef struct serve_highest {
+    double rate;       /* INFINITY: the limits hold even if all requests arrive at once */
+    double time_scale; /* --time-scale at which a file has this rate; 0: it has no arrival times, or
+                          the rate is INFINITY */
+    bool few;          /* there are too few requests to be sure */
+} serve_highest;
+
 /* ---- --sweep (serve_sweep.c) ---- */
 
 typedef struct serve_row {
@@ -38,8 +47,8 @@ typedef struct serve_row {
                       GPU and mean TPOT */
     serve_figures f;
     char *hardware, *stack; /* owned; NULL: refused before the machine was known */
-    double max_rate;        /* with --find-rate: f is at this rate; may be INFINITY; 0: without */
-    double excess;          /* serve_excess */
+    serve_highest highest;  /* with --find-rate: f is at this rate; else 0 */
+    double excess;          /* serve_excess; INFINITY: the server is overloaded */
 } serve_row;
 
 typedef struct serve_sweep {
@@ -60,6 +69,7 @@ void serve_sweep_free(void);
 /* The possible rows with the highest throughput per GPU first, and then with the lowest TPOT. The
    caller frees the list with syn_free. NULL: out of memory. */
 serve_row **serve_sweep_in_order(const serve_sweep *s, size_t *n);
+bool serve_sweep_overloads(const serve_row *row);
 /* The row that costs least among those of `machine` (-1: any) that meet the limits; NULL: none. */
 const serve_row *serve_sweep_cheapest(const serve_sweep *s, int machine);
 /* The row that is closest to meeting the limits; NULL: no combination is possible. */
@@ -69,6 +79,7 @@ const serve_row *serve_sweep_closest(const serve_sweep *s);
 syn_status serve_sweep_print(const serve_sweep *s, FILE *out, syn_error *err) SYN_MUST_USE;
 void serve_sweep_csv(const serve_sweep *s, syn_sink *out);
 void serve_sweep_json(const serve_sweep *s, syn_sink *out);
+void serve_sweep_notes(const serve_sweep *s, cli_notes notes);
 /* serve_sweep_picture.c: throughput per GPU against TPOT. */
 syn_status serve_sweep_draw(const serve_sweep *s, const char *path, syn_error *err) SYN_MUST_USE;
 
@@ -76,9 +87,10 @@ syn_status serve_sweep_draw(const serve_sweep *s, const char *path, syn_error *e
 
 /* Finds and prints the highest rate. */
 syn_status serve_find_rate(serve_run *run, syn_error *err) SYN_MUST_USE;
-/* Sets *rate to the highest rate, or INFINITY if the limits hold even if all requests arrive at
-   once, and *f to the figures at this rate. */
-syn_status serve_find_figures(serve_run *run, double *rate, serve_figures *f,
+/* Finds the highest rate. *f: the figures at this rate. */
+syn_status serve_find_figures(serve_run *run, serve_highest *highest, serve_figures *f,
                               syn_error *err) SYN_MUST_USE;
+/* What to give if there are too few requests: "more --num-requests", or "a longer file". */
+const char *serve_more_requests(void);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct plot {
     const serve_row *cheapest;  /* that meets the limits; NULL: none does */
     double columns[SWEEP_AXES]; /* x of each axis's column in the list; 0: it has one value only */
     double width;
-    bool limited; /* there are limits */
+    bool limited, overloaded; /* there are limits, rows that are overloaded */
 } plot;
 
 static double x_of(const plot *p, const serve_row *row) {
@@ -75,34 +75,50 @@ static void tip(syn_sink *svg, const plot *p, const serve_row *row) {
     char label[512], ttft[32], tpot[32], tail[32], text[800];
     const serve_figures *f = &row->f;
     snprintf(text, sizeof text,
-             "%s: %lld GPUs, %.4g tokens/s per GPU, mean TPOT %s, TPOT p%g %s, TTFT p%g %s%s",
+             "%s: %lld GPU%s, %.4g tokens/s per GPU, mean TPOT %s, TPOT p%g %s, TTFT p%g %s%s",
              sweep_label(&p->s->all, row->of, label, sizeof label), (long long)f->gpus,
-             serve_tokens_per_gpu(f), cli_time_text(f->mean.tpot_ns, tpot, sizeof tpot),
-             p->s->percentile, cli_time_text(f->tail.tpot_ns, tail, sizeof tail), p->s->percentile,
+             cli_plural((uint64_t)f->gpus), serve_tokens_per_gpu(f),
+             cli_time_text(f->mean.tpot_ns, tpot, sizeof tpot), p->s->percentile,
+             cli_time_text(f->tail.tpot_ns, tail, sizeof tail), p->s->percentile,
              cli_time_text(f->tail.ttft_ns, ttft, sizeof ttft),
-             !p->limited        ? ""
-             : row->excess <= 1 ? "; meets the limits"
-                                : "; misses a limit");
+             serve_sweep_overloads(row) ? "; overloaded"
+             : !p->limited              ? ""
+             : row->excess <= 1         ? "; meets the limits"
+                                        : "; misses a limit");
     syn_sink_text(svg, "<title>");
     syn_sink_xml_text(svg, text);
     syn_sink_text(svg, "</title>");
 }
 
-/* A row that misses a limit has an empty circle. */
-static void draw_circle(syn_sink *svg, double x, double y, bool large, bool full,
-                        const char *color) {
-    syn_sink_printf(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" fill=\"%s\" stroke=\"%s\">", x,
-                    y, large ? "4.5" : "3", full ? color : "white", color);
+/* Shapes of the machines' markers, about 2 pixels wide: the colours alone look the same in black
+   and white. */
+static const char *const shapes[SWEEP_COLORS] = {
+    "M-1 0a1 1 0 1 0 2 0a1 1 0 1 0 -2 0Z",
+    "M-.9-.9H.9V.9H-.9Z",
+    "M0-1.35L1.35 0L0 1.35L-1.35 0Z",
+    "M0-1.2L1.2.9H-1.2Z",
+    "M0 1.2L1.2-.9H-1.2Z",
+    "M-.4-1.2H.4V-.4H1.2V.4H.4V1.2H-.4V.4H-1.2V-.4H-.4Z"};
+
+/* Begins the marker of a machine. A row that misses a limit or is overloaded has an empty one. */
+static void begin_marker(syn_sink *svg, double x, double y, bool large, bool full, int machine) {
+    const double size = large ? 4.5 : 3.5;
+    const char *const color = sweep_colors[machine % SWEEP_COLORS];
+    syn_sink_printf(svg,
+                    "<path class=\"marker\" transform=\"translate(%.1f %.1f) scale(%g)\" d=\"%s\" "
+                    "fill=\"%s\" stroke=\"%s\" stroke-width=\"%.2f\">",
+                    x, y, size, shapes[machine % SWEEP_COLORS], full ? color : "white", color,
+                    1.2 / size);
 }
 
 static void draw_points(syn_sink *svg, const plot *p) {
     for (size_t i = 0; i < p->s->all.n; i++) {
         const serve_row *row = &p->s->rows[i];
         if (!is_drawn(row)) continue;
-        draw_circle(svg, x_of(p, row), y_of(p, row), row->of->front > 0, row->excess <= 1,
-                    sweep_colors[row->of->machine % SWEEP_COLORS]);
+        begin_marker(svg, x_of(p, row), y_of(p, row), row->of->front > 0, row->excess <= 1,
+                     row->of->machine);
         tip(svg, p, row);
-        syn_sink_text(svg, "</circle>\n");
+        syn_sink_text(svg, "</path>\n");
     }
     if (!p->cheapest || !is_drawn(p->cheapest)) return;
     syn_sink_printf(svg,
@@ -148,21 +164,24 @@ static void list_row(syn_sink *svg, const plot *p, const serve_row *row, double 
             sweep_text_at(svg, p->columns[i], y, SMALL, sweep_value(all, row->of, i));
 }
 
-/* Explains the circles, and lists the colours of the machines. */
+/* Explains the markers. */
 static void draw_legend(syn_sink *svg, const plot *p, double y) {
     const sweep *all = &p->s->all;
     char text[160];
     for (int m = 0; m < all->n_machines && m < SWEEP_COLORS && all->n_machines > 1; m++) {
-        draw_circle(svg, LIST + 8, y - 4, true, true, sweep_colors[m]);
-        syn_sink_text(svg, "</circle>\n");
+        begin_marker(svg, LIST + 8, y - 4, true, true, m);
+        syn_sink_text(svg, "</path>\n");
         sweep_text_at(svg, LIST + 20, y, SMALL,
                       syn_hardware_title(&all->machines[m], text, sizeof text));
         y += LINE;
     }
-    if (!p->limited) return;
-    draw_circle(svg, LIST + 8, y - 4, true, false, "#555555");
-    syn_sink_text(svg, "</circle>\n");
-    sweep_text_at(svg, LIST + 20, y, SMALL, "misses a limit");
+    if (!p->limited && !p->overloaded) return;
+    begin_marker(svg, LIST + 8, y - 4, true, false, 0);
+    syn_sink_text(svg, "</path>\n");
+    sweep_text_at(svg, LIST + 20, y, SMALL,
+                  !p->overloaded ? "empty: misses a limit"
+                  : p->limited   ? "empty: misses a limit or is overloaded"
+                                 : "empty: overloaded");
     if (!p->cheapest) return;
     y += LINE;
     syn_sink_printf(svg,
@@ -214,6 +233,7 @@ static syn_status lay_out(plot *p, syn_error *err) {
     for (size_t i = 0; i < s->all.n; i++) {
         const serve_row *row = &s->rows[i];
         if (!is_drawn(row)) continue;
+        p->overloaded = p->overloaded || serve_sweep_overloads(row);
         sweep_widen(&p->x, row->f.mean.tpot_ns);
         sweep_widen(&p->y, serve_tokens_per_gpu(&row->f));
         if (row->of->front > p->n_front) p->n_front = row->of->front;

@@ -12,6 +12,12 @@ static bool has_limits(const serve_sweep *s) {
     return s->slo.ttft_ns > 0 || s->slo.tpot_ns > 0 || s->slo.latency_ns > 0;
 }
 
+static bool any_overloads(const serve_sweep *s) {
+    for (size_t i = 0; i < s->all.n; i++)
+        if (serve_sweep_overloads(&s->rows[i])) return true;
+    return false;
+}
+
 /* ---- The table ---- */
 
 static void print_head(const serve_sweep *s, FILE *out) {
@@ -23,20 +29,22 @@ static void print_head(const serve_sweep *s, FILE *out) {
     snprintf(tail[1], sizeof tail[1], "TPOT p%g", s->percentile);
     fprintf(out, " %5s", "GPUs");
     if (serve_given.find_rate) fprintf(out, " %8s", "max rate");
-    fprintf(out, " %8s %8s %8s %9s %9s %9s %9s%s\n", "tokens/s", "per GPU", "GPU-s/1k", "TTFT mean",
-            tail[0], "TPOT mean", tail[1], has_limits(s) ? "    goodput limits" : "");
+    fprintf(out, " %8s %8s %8s %9s %9s %9s %9s%s%s\n", "tokens/s", "per GPU", "GPU-s/1k",
+            "TTFT mean", tail[0], "TPOT mean", tail[1], has_limits(s) ? "    goodput" : "",
+            has_limits(s) || any_overloads(s) ? " limits" : "");
 }
 
-/* The names of the limits that a row misses: "TTFT, TPOT". */
+/* The names of the limits that a row misses: " missed: TTFT, TPOT". */
 static const char *missed_names(const serve_sweep *s, const serve_row *row, char buf[64]) {
     size_t used = 0;
+    if (serve_sweep_overloads(row)) return " overloaded";
     for (int i = 0; i < SERVE_LIMITS; i++) {
         const double limit = serve_limit(&s->slo, i);
         if (limit <= 0 || serve_limit(&row->f.tail, i) <= limit) continue;
         used += (size_t)snprintf(buf + used, 64 - used, "%s%s",
-                                 used ? ", " : "missed: ", serve_limit_names[i]);
+                                 used ? ", " : " missed: ", serve_limit_names[i]);
     }
-    return used ? buf : "met";
+    return used ? buf : has_limits(s) ? " met" : "";
 }
 
 static void print_times(double mean, double tail, FILE *out) {
@@ -53,14 +61,13 @@ static void print_row(const serve_sweep *s, const serve_row *row, FILE *out) {
         fprintf(out, " %*s", sweep_width(&s->all.axes[i]),
                 cli_shown(sweep_value(&s->all, row->of, i), shown, sizeof shown));
     fprintf(out, " %5lld", (long long)f->gpus);
-    if (serve_given.find_rate) fprintf(out, " %6.4g/s", row->max_rate);
+    if (serve_given.find_rate) fprintf(out, " %6.4g/s", row->highest.rate);
     fprintf(out, " %8s %8s %8.3g", cli_count_text(serve_per_s(f, f->output_tokens), a, 32),
             cli_count_text(serve_tokens_per_gpu(f), b, sizeof b), serve_cost(f));
     print_times(f->mean.ttft_ns, f->tail.ttft_ns, out);
     print_times(f->mean.tpot_ns, f->tail.tpot_ns, out);
-    if (has_limits(s))
-        fprintf(out, " %9.4g/s %s", serve_per_s(f, (double)f->good), missed_names(s, row, a));
-    fputc('\n', out);
+    if (has_limits(s)) fprintf(out, " %9.4g/s", serve_per_s(f, (double)f->good));
+    fprintf(out, "%s\n", missed_names(s, row, a));
 }
 
 static const char *label_of(const serve_sweep *s, const serve_row *row, char buf[512]) {
@@ -87,6 +94,10 @@ static void print_cheapest(const serve_sweep *s, FILE *out) {
     const serve_row *row = serve_sweep_cheapest(s, -1), *closest = serve_sweep_closest(s);
     if (!closest) return;
     fputc('\n', out);
+    if (serve_sweep_overloads(closest)) {
+        fprintf(out, "all possible combinations are overloaded\n");
+        return;
+    }
     if (!row) {
         fprintf(out, "no combination meets the limits; the closest is %s: %s\n",
                 label_of(s, closest, label),
@@ -103,6 +114,17 @@ static void print_cheapest(const serve_sweep *s, FILE *out) {
     }
 }
 
+void serve_sweep_notes(const serve_sweep *s, cli_notes notes) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->all.n; i++) n += s->rows[i].highest.few;
+    if (n > 0)
+        cli_note(&notes, "note",
+                 "the max rate of %zu row%s is uncertain, because there are too few requests; give "
+                 "%s",
+                 n, cli_plural(n), serve_more_requests());
+    cli_notes_end(&notes);
+}
+
 syn_status serve_sweep_print(const serve_sweep *s, FILE *out, syn_error *err) {
     size_t n;
     serve_row **rows = serve_sweep_in_order(s, &n);
@@ -113,16 +135,19 @@ syn_status serve_sweep_print(const serve_sweep *s, FILE *out, syn_error *err) {
     if (s->all.subtitle[0] != '\0') fprintf(out, "%s\n", s->all.subtitle);
     if (has_limits(s))
         fprintf(out, "limits: %s\n", serve_limits_text(&s->slo, s->percentile, text, sizeof text));
-    fprintf(out,
-            "numbered rows: no other combination has both more tokens/s per GPU and a lower "
-            "TPOT%s\n\n",
-            n <= TABLE_ROWS ? "" : "; only these are listed");
-    if (n > 0) print_head(s, out);
+    if (n > 0) {
+        fprintf(out,
+                "numbered rows: no other combination has both more tokens/s per GPU and a lower "
+                "TPOT%s\n\n",
+                n <= TABLE_ROWS ? "" : "; only these are listed");
+        print_head(s, out);
+    }
     for (size_t i = 0; i < n; i++)
         if (n <= TABLE_ROWS || rows[i]->of->front) print_row(s, rows[i], out);
     if (n < s->all.n) fprintf(out, "\nnot possible:\n");
     sweep_print_refused(&s->all, out);
     print_cheapest(s, out);
+    serve_sweep_notes(s, cli_notes_begin(NULL, out));
     syn_free(rows);
     return SYN_OK;
 }
@@ -130,7 +155,7 @@ syn_status serve_sweep_print(const serve_sweep *s, FILE *out, syn_error *err) {
 /* ---- Files ---- */
 
 /* The figures of a row, in the order of figure_names. NaN: not applicable. */
-enum { FIGURES = 20 };
+enum { FIGURES = 21 };
 
 static const char *const figure_names[FIGURES] = {"gpus",
                                                   "requests",
@@ -147,10 +172,11 @@ static const char *const figure_names[FIGURES] = {"gpus",
                                                   "latency_mean_ns",
                                                   "latency_percentile_ns",
                                                   "goodput_per_s",
-                                                  "most_running",
-                                                  "most_waiting",
+                                                  "max_running",
+                                                  "max_waiting",
                                                   "preemptions",
                                                   "max_rate",
+                                                  "time_scale",
                                                   "front"};
 
 static void figures_of(const serve_row *row, double out[FIGURES]) {
@@ -173,7 +199,8 @@ static void figures_of(const serve_row *row, double out[FIGURES]) {
                                      (double)f->most_running,
                                      (double)f->most_waiting,
                                      (double)f->preemptions,
-                                     row->max_rate > 0 ? row->max_rate : NAN,
+                                     row->highest.rate > 0 ? row->highest.rate : NAN,
+                                     row->highest.time_scale > 0 ? row->highest.time_scale : NAN,
                                      row->of->front ? (double)row->of->front : NAN};
     for (int i = 0; i < FIGURES; i++) out[i] = row->of->refused ? NAN : figures[i];
 }
@@ -188,7 +215,7 @@ void serve_sweep_csv(const serve_sweep *s, syn_sink *out) {
         syn_sink_printf(out, "%s,", s->all.axes[i].option->name);
     syn_sink_text(out, "machine,stack");
     for (int i = 0; i < FIGURES; i++) syn_sink_printf(out, ",%s", figure_names[i]);
-    syn_sink_text(out, ",meets_slo,refused\n");
+    syn_sink_text(out, ",meets_slo,overloaded,refused\n");
     for (size_t r = 0; r < s->all.n; r++) {
         const serve_row *row = &s->rows[r];
         for (int i = 0; i < s->all.n_axes; i++) {
@@ -204,7 +231,10 @@ void serve_sweep_csv(const serve_sweep *s, syn_sink *out) {
             if (isinf(figures[i])) syn_sink_text(out, "inf");
             else if (!isnan(figures[i])) sweep_put_figure(out, figures[i]);
         }
-        syn_sink_printf(out, ",%s,", meets(s, row) ? meets(s, row) : "");
+        syn_sink_printf(out, ",%s,%s,", meets(s, row) ? meets(s, row) : "",
+                        row->of->refused             ? ""
+                        : serve_sweep_overloads(row) ? "true"
+                                                     : "false");
         if (row->of->refused) sweep_csv_text(out, row->of->refused);
         syn_sink_char(out, '\n');
     }
@@ -225,6 +255,8 @@ static void put_row(const serve_sweep *s, const serve_row *row, syn_sink *out) {
         else sweep_put_figure(out, figures[i]);
     }
     syn_sink_printf(out, ", \"meets_slo\": %s", meets(s, row) ? meets(s, row) : "null");
+    if (row->of->refused) syn_sink_text(out, ", \"overloaded\": null");
+    else cli_json_bool(out, "overloaded", serve_sweep_overloads(row));
     cli_json_text(out, "refused", row->of->refused);
 }
 

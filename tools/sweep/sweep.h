@@ -108,6 +108,8 @@ int sweep_width(const sweep_axis *axis);
 /* Prints the reasons why combinations are not possible: each of the first 12 reasons once, with the
    first combination that it applies to and the number of other combinations. */
 void sweep_print_refused(const sweep *s, FILE *out);
+/* Fails if no combination is possible. */
+syn_status sweep_check_possible(const sweep *s, syn_error *err) SYN_MUST_USE;
 /* Writes a text as a field of a CSV file, with quotes if it needs them; or a number, without a
    fraction if it is whole. */
 void sweep_csv_text(syn_sink *out, const char *text);

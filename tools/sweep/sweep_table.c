@@ -395,10 +395,23 @@ static syn_status write_files(const sweep *s, const char *folder, bool quiet, sy
     return sweep_draw(s, path, err);
 }
 
+syn_status sweep_check_possible(const sweep *s, syn_error *err) {
+    for (size_t i = 0; i < s->n; i++)
+        if (!s->rows[i].refused) return SYN_OK;
+    if (s->n == 0) return SYN_OK;
+    if (s->n == 1)
+        return SYN_FAIL(err, SYN_E_INVALID, "--sweep: its only combination is not possible: %s",
+                        s->rows[0].refused);
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "--sweep: none of its %zu combinations is possible; the first: %s", s->n,
+                    s->rows[0].refused);
+}
+
 static syn_status print_json(const sweep *s, const char *folder, syn_error *err) {
     static const char *const names[] = {"sweep.csv", "sweep.svg"};
     char path[4300];
     bool first = true;
+    syn_error why = {0};
     syn_sink *json;
     SYN_TRY(cli_json_open_as(&json, "sweep", err));
     put_rows(s, json);
@@ -408,6 +421,7 @@ static syn_status print_json(const sweep *s, const char *folder, syn_error *err)
         cli_json_add_written(json, path, &first);
     }
     syn_sink_char(json, ']');
+    if (sweep_check_possible(s, &why) != SYN_OK) cli_json_error(json, CLI_FAILED, why.text);
     return cli_json_close(json, SYN_OK, err);
 }
 
@@ -423,19 +437,7 @@ static syn_status report(const sweep *s, const char *folder, bool json, bool qui
     return SYN_OK;
 }
 
-static bool is_any_possible(const sweep *s) {
-    for (size_t i = 0; i < s->n; i++)
-        if (!s->rows[i].refused) return true;
-    return false;
-}
-
 syn_status sweep_report(const sweep *s, const char *folder, bool json, bool quiet, syn_error *err) {
     SYN_TRY(report(s, folder, json, quiet, err));
-    if (s->n == 0 || is_any_possible(s)) return SYN_OK;
-    if (s->n == 1)
-        return SYN_FAIL(err, SYN_E_INVALID, "--sweep: its only combination is not possible: %s",
-                        s->rows[0].refused);
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "--sweep: none of its %zu combinations is possible; the first: %s", s->n,
-                    s->rows[0].refused);
+    return sweep_check_possible(s, err);
 }

@@ -154,8 +154,10 @@ static bool has_switch(const syn_hardware *hw) {
            hw->collectives.protocols[SYN_PROTOCOL_SWITCH].link_efficiency > 0;
 }
 
+/* The ratio of a collective that is predicted to take almost no time, because it is part of another
+   one, says nothing. */
 static void add(astra_times *sum, double predicted_ns, double simulated_ns) {
-    const double ratio = predicted_ns > 0 ? simulated_ns / predicted_ns : 1;
+    const double ratio = predicted_ns > 100 ? simulated_ns / predicted_ns : 1;
     sum->least = sum->n ? fmin(sum->least, ratio) : ratio;
     sum->most = fmax(sum->most, ratio);
     sum->n++;

@@ -13,6 +13,8 @@ enum { ROWS = 40, MARKS = 3000, SPANS = 8000 };
 /* Positions and sizes in pixels. */
 enum { LEFT = 150, TOP = 92, WIDTH = 760, LINE = 16, BAR = 11, RIGHT = 110, TICKS = 8 };
 
+#define CLOSE 2.2 /* the least distance of marks, in pixels */
+
 static const char *const colors[] = {"#d5d8dc", "#e08a2e", "#4f7aa8"};
 enum { WAITING, PROMPT, TOKENS };
 
@@ -166,6 +168,13 @@ static void draw_labels(const serve_batch *b, const page *p) {
     }
 }
 
+/* Whether there is room for the marks of a row's tokens. Closer marks would hide its colour. */
+static bool has_marks(const serve_batch *b, const page *p, int32_t row) {
+    const batch_row *r = &b->rows[row];
+    return b->n_marks <= MARKS && row < p->rows &&
+           x_of(p, r->end) - x_of(p, r->arrival) >= CLOSE * r->output;
+}
+
 static void draw_legend(const page *p, bool marks) {
     static const char *const words[] = {"waits", "prompt is computed", "tokens are generated"};
     double x = LEFT;
@@ -192,10 +201,9 @@ static void draw_rows(const serve_batch *b, const page *p) {
         const span *s = &b->spans[i];
         if (s->row < p->rows) bar(p, s->row, s->from, s->to, s->prompt ? PROMPT : TOKENS);
     }
-    if (b->n_marks > MARKS) return;
     syn_sink_text(p->svg, "<path stroke=\"white\" stroke-width=\"0.8\" d=\"");
     for (int32_t i = 0; i < b->n_marks; i++)
-        if (b->marks[i].row < p->rows)
+        if (has_marks(b, p, b->marks[i].row))
             syn_sink_printf(p->svg, "M%.2f %.1fv%d", x_of(p, b->marks[i].at), y_of(b->marks[i].row),
                             BAR);
     syn_sink_text(p->svg, "\"/>\n");
@@ -223,7 +231,9 @@ syn_status serve_batch_draw(const serve_batch *b, const char *path, const char *
     text_at(p.svg, LEFT, 26, " font-size=\"15\" font-weight=\"bold\"", title);
     text_at(p.svg, LEFT, 45, " fill=\"#555555\"", subtitle);
     draw_axis(&p);
-    draw_legend(&p, b->n_marks <= MARKS);
+    bool marks = false;
+    for (int32_t i = 0; i < p.rows; i++) marks = marks || has_marks(b, &p, i);
+    draw_legend(&p, marks);
     draw_labels(b, &p);
     draw_rows(b, &p);
     syn_sink_text(p.svg, "</svg>\n");

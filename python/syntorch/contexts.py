@@ -19,6 +19,25 @@ _DEVICES = {"meta": lib.SYN_DEVICE_META, "cpu": lib.SYN_DEVICE_CPU, "cuda": lib.
 _INITS = {"zero": lib.SYN_INIT_ZERO, "one": lib.SYN_INIT_ONE, "normal": lib.SYN_INIT_NORMAL}
 
 
+class _Round:
+    """A call on every rank. The threads of the ranks store the results, because Ctrl-C may interrupt
+    the main thread anywhere."""
+
+    def __init__(self, jobs):
+        self.jobs, self.lock, self.done = jobs, threading.Lock(), threading.Event()
+        self.results = {}  # in the order in which the ranks finish
+
+    def do(self, i):
+        try:
+            result = (True, self.jobs[i]())
+        except BaseException as error:
+            result = (False, error)
+        with self.lock:
+            self.results[i] = result
+            if len(self.results) == len(self.jobs):
+                self.done.set()
+
+
 class _Ranks:
     """The ranks of one process. On devices with data, each has a thread, because collectives wait
     for each other."""
@@ -29,57 +48,54 @@ class _Ranks:
         if n > self.MOST:
             raise InvalidError(f"{n} ranks: at most {self.MOST} can run in one process; on meta, "
                                "any number can be recorded")
-        self._jobs = []
-        self._results: queue.SimpleQueue = queue.SimpleQueue()
-        self._running = 0
+        self._queues = []
+        self._round = None  # the call that is running, or that Ctrl-C interrupted
         try:
             with stack_of_kernels():
                 for i in range(n):
-                    jobs: queue.SimpleQueue = queue.SimpleQueue()
-                    threading.Thread(target=self._work, args=(i, jobs), daemon=True).start()
-                    self._jobs.append(jobs)
+                    rounds: queue.SimpleQueue = queue.SimpleQueue()
+                    threading.Thread(target=self._work, args=(i, rounds), daemon=True).start()
+                    self._queues.append(rounds)
         except RuntimeError:
             self.stop()
             raise OutOfMemoryError(f"the system cannot start {n} threads") from None
 
-    def _work(self, i, jobs):
-        while True:
-            job = jobs.get()
-            if job is None:
-                return
-            try:
-                result = (i, True, job())
-            except BaseException as error:
-                result = (i, False, error)
-            self._results.put(result)
+    def _work(self, i, rounds):
+        last = None
+        while (now := rounds.get()) is not None:
+            if now is not last:  # a round that was interrupted is given twice
+                now.do(i)
+            last = now
 
-    def _collect(self):
-        """The results of all ranks. If Ctrl-C interrupts it, the next call waits for the rest."""
-        results = {}
-        while self._running:
-            i, done, result = self._results.get()
-            self._running -= 1
-            results[i] = (done, result)
+    def _settle(self):
+        """Completes the current round. A round that Ctrl-C interrupted may not have reached all
+        ranks, which would wait for each other forever."""
+        if self._round is None:
+            return {}
+        for rounds in self._queues:
+            rounds.put(self._round)
+        self._round.done.wait()
+        results, self._round = self._round.results, None
         return results
 
     def run(self, jobs):
-        self._collect()  # of a call that was interrupted
-        self._running = len(jobs)
-        for job, jobs_of_rank in zip(jobs, self._jobs):
-            jobs_of_rank.put(job)
-        results = self._collect()
+        self._settle()
+        self._round = _Round(jobs)
+        results = self._settle()
         for done, result in results.values():
             if not done:
                 raise result
-        return [results[i][1] for i in range(len(jobs))]
+        made = [results[i][1] for i in range(len(jobs))]
+        results.clear()  # the threads keep the round until the next one
+        return made
 
     def stop(self):
-        for jobs in self._jobs:
-            jobs.put(None)
+        for rounds in self._queues:
+            rounds.put(None)
 
     def finish(self):
         """Waits for calls that were interrupted, and ends the threads."""
-        self._collect()
+        self._settle()
         self.stop()
 
 

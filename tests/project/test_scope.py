@@ -75,6 +75,10 @@ ROWS = {
     "NVIDIA GPUs": [],  # tested by the tests with label cuda
     "times: measured, or predicted from a hardware file": [
         ([*GPT, "--hw", "a100-80g"], None), ([*GPT, "--hw", "no-such-machine"], "no-such-machine")],
+    "servers: batches over time, latencies, layouts": [
+        (["syntorch", "serve", "--model", "llama-3-8b", "--requests", "fixed:100:10",
+          "--num-requests", "20", *how], None)
+        for how in (["--out", "served"], ["--sweep", "tp=1,2"])],
     "simulation of networks: topologies, congestion": [],
     "conversion of PyTorch traces to execution traces": [
         (["syntorch", "convert", "pytorch", "--host", examples("pytorch/host.0.json"), "--device",

@@ -363,6 +363,35 @@ def interrupts():
         check(out == "interrupted\n", f"Ctrl-C: {out!r}")
 
 
+def interrupted_rounds():
+    """A call of which Ctrl-C interrupts the submission, after some ranks or the wait, is completed
+    by the next call, and each rank runs it once."""
+    from syntorch.contexts import _Ranks
+
+    class Interrupted:
+        def __init__(self, queue):
+            self.queue = queue
+
+        def put(self, item):
+            ranks._queues[1] = self.queue
+            raise KeyboardInterrupt
+
+    ranks, calls, meet = _Ranks(2), [], threading.Barrier(2)
+
+    def job(i):
+        meet.wait()  # as in a collective
+        calls.append(i)
+        return i
+    ranks._queues[1] = Interrupted(ranks._queues[1])
+    try:
+        ranks.run([lambda: job(0), lambda: job(1)])
+    except KeyboardInterrupt:
+        pass
+    check(ranks.run([lambda: job(2), lambda: job(3)]) == [2, 3], "results of an interrupted call")
+    check(sorted(calls) == [0, 1, 2, 3], f"calls of ranks: {calls}")
+    ranks.finish()
+
+
 def without_other_packages():
     """Without numpy and pandas, tables are Tables with the same columns."""
     code = ("import sys\nsys.modules['numpy'] = sys.modules['pandas'] = None\nimport syntorch\n"
@@ -377,6 +406,7 @@ def without_other_packages():
 
 
 for test in (same_as_synth, tables_equal_json, arrays_are_views, pictures, sets, models, programs,
-             examples, contexts, mistakes, threads, interrupts, without_other_packages):
+             examples, contexts, mistakes, threads, interrupts,
+             interrupted_rounds, without_other_packages):
     test()
 finish()

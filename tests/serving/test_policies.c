@@ -281,9 +281,10 @@ static void rejected(void) {
     rejects(&l, 50, 11, "50 prompt and 11 output tokens exceed the 60 tokens of a sequence");
     rejects(&l, 80, 1, "80 prompt and 1 output tokens exceed the KV cache of 80 tokens");
     l.chunked = false;
-    rejects(&l, 50, 1,
-            "50 prompt and 1 output tokens exceed the 50 tokens of a step, which is possible only "
-            "with chunked prefill");
+    rejects(
+        &l, 50, 1,
+        "50 prompt and 1 output tokens exceed the 50 tokens of a step (--max-num-batched-tokens): "
+        "without chunked prefill, a preempted request is computed again in one step");
 }
 
 static void names(void) {

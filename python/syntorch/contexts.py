@@ -20,8 +20,8 @@ _INITS = {"zero": lib.SYN_INIT_ZERO, "one": lib.SYN_INIT_ONE, "normal": lib.SYN_
 
 
 class _Round:
-    """A call on every rank. The threads of the ranks store the results, because Ctrl-C may interrupt
-    the main thread anywhere."""
+    """A call on every rank. The threads of the ranks store the results, because Ctrl-C may
+    interrupt the main thread anywhere."""
 
     def __init__(self, jobs):
         self.jobs, self.lock, self.done = jobs, threading.Lock(), threading.Event()

@@ -157,9 +157,11 @@ static bool has_switch(const syn_hardware *hw) {
 /* The ratio of a collective that is predicted to take almost no time, because it is part of another
    one, says nothing. */
 static void add(astra_times *sum, double predicted_ns, double simulated_ns) {
-    const double ratio = predicted_ns > 100 ? simulated_ns / predicted_ns : 1;
-    sum->least = sum->n ? fmin(sum->least, ratio) : ratio;
-    sum->most = fmax(sum->most, ratio);
+    const double ratio = simulated_ns / predicted_ns;
+    if (predicted_ns > 100) {
+        sum->least = sum->most > 0 ? fmin(sum->least, ratio) : ratio;
+        sum->most = fmax(sum->most, ratio);
+    }
     sum->n++;
     sum->predicted_ns += predicted_ns;
     sum->simulated_ns += simulated_ns;

@@ -33,10 +33,11 @@ static const char *const where_names[] = {
 
 /* Prints simulated and predicted times of the collectives in a kind of group. */
 static void print_times(const astra_times *t, astra_where where) {
-    printf("%s: %" PRIu64 " collective%s of rank 0, %.3g ms predicted, %.3g ms simulated "
-           "(ratio of each: %.2f to %.2f)\n",
-           where_names[where], t->n, cli_plural(t->n), t->predicted_ns / 1e6, t->simulated_ns / 1e6,
-           t->least, t->most);
+    printf("%s: %" PRIu64 " collective%s of rank 0, %.3g ms predicted, %.3g ms simulated",
+           where_names[where], t->n, cli_plural(t->n), t->predicted_ns / 1e6,
+           t->simulated_ns / 1e6);
+    if (t->most > 0) printf(" (ratio of each: %.2f to %.2f)", t->least, t->most);
+    putchar('\n');
 }
 
 /* If the collectives in a kind of group take longer in ASTRA-sim, notes the reason. */
